@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import os
 import platform
@@ -21,6 +20,7 @@ from bench.peers.catalog import BARE, OURS, STORES, SYSTEMS, System
 from bench.peers.driver import Driver, Measured
 from bench.peers.environments import Environments
 from bench.peers.figures import MEASUREMENTS
+from bench.peers.interruption import Interrupted, Interruption
 from bench.peers.report import Row, as_json, rows_of, tables
 from bench.rounds import Plan, positive, whole
 
@@ -80,17 +80,22 @@ class Choice:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure what was asked for; 1 if onthedot failed."""
     asked = _parser().parse_args(arguments)
-    began = time.monotonic()
+    began, interruption = time.monotonic(), Interruption()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, interruption)
     environments = Environments(Path(asked.environments))
     with tempfile.TemporaryDirectory(prefix="onthedot-bench-", dir=asked.dir) as name:
         plan = Plan(folder=Path(name), size=asked.size, rounds=asked.rounds, seed=asked.seed)
         header = machine(plan)
         print(header, flush=True)
-        versions, missing = asyncio.run(environments.versions(asked.only.systems, plan.folder))
+        try:
+            versions, missing = interruption.run(environments.versions(asked.only.systems, plan.folder))
+        except Interrupted:
+            return 130
         for system, why in missing.items():
             print(f"skipped: {system}: {why}", file=sys.stderr, flush=True)
         choice = asked.only.limited(list(versions))
-        driver = Driver(plan, environments, began + asked.minutes * 60)
+        driver = Driver(plan, environments, interruption, began + asked.minutes * 60)
         driver.run(choice.stores, choice.systems, choice.measurements)
     measured = driver.measured
     measured.skipped |= missing
@@ -154,5 +159,4 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: what was measured is printed
     sys.exit(main())

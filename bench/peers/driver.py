@@ -23,6 +23,7 @@ from bench.peers.catalog import OURS, System
 from bench.peers.child import Lacking
 from bench.peers.environments import Environments
 from bench.peers.figures import MEASUREMENTS, Files, Place, Scene, measures
+from bench.peers.interruption import Interrupted, Interruption
 from bench.results import BenchFailed, short
 from bench.rounds import Plan
 from tests.servers.running import ServerTrouble
@@ -106,10 +107,11 @@ def place_of(store: str, folder: Path) -> Iterator[Place]:
 class Driver:
     """One run of the bench."""
 
-    def __init__(self, plan: Plan, environments: Environments, ends_at: float) -> None:
+    def __init__(self, plan: Plan, environments: Environments, interruption: Interruption, ends_at: float) -> None:
         self.plan = plan
         self.measured = Measured()
         self._environments = environments
+        self._interruption = interruption
         self._ends_at = ends_at
         self._failed: Counter[Key] = Counter()
 
@@ -126,7 +128,7 @@ class Driver:
                     self.measured.skipped[store] = str(trouble).splitlines()[0]
         except _TimeOver:
             self.measured.stopped = "the time was over"
-        except KeyboardInterrupt:
+        except Interrupted:
             self.measured.stopped, self.measured.is_interrupted = "it was stopped", True
 
     def _on(self, store: str, place: Place, plan: Plan, systems: Sequence[System], measurements: Sequence[str]) -> None:
@@ -160,7 +162,7 @@ class Driver:
                 return await measure(scene)
 
         try:
-            values = asyncio.run(within_limit())
+            values = self._interruption.run(within_limit())
         except Lacking:
             self._failed[key] = _FAILURES
             return {}

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
+import contextlib
 import json
 import subprocess
 import sys
 import time
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -21,6 +24,7 @@ from bench.peers.child import Lacking
 from bench.peers.driver import Driver, Measured
 from bench.peers.environments import Environments
 from bench.peers.figures import FIGURES, MEASUREMENTS, Scene, check, measures
+from bench.peers.interruption import Interruption
 from bench.peers.report import Row, as_json, rows_of, tables
 from bench.results import BenchFailed
 from bench.rounds import Plan
@@ -142,7 +146,9 @@ class Bench:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Path, *, rounds: int = 3) -> None:
         self.place = Place()
         self.order: list[str] = []
-        self.raised: dict[str, BaseException] = {}
+        self.raised: dict[str, Exception] = {}
+        self.interruption = Interruption()
+        self.interrupted_by = ""
         self.ends_at = time.monotonic() + 60
         self._folder = folder
         self._rounds = rounds
@@ -162,12 +168,16 @@ class Bench:
         self.order.append(scene.system.name)
         if scene.system.name in self.raised:
             raise self.raised[scene.system.name]
+        if scene.system.name == self.interrupted_by:
+            self.interruption()
+            self.interruption()
+            await asyncio.sleep(60)
         scene.notes["seed"] = scene.plan.seed
         return {"submit": float(len(self.order))}
 
     def run(self, *systems: System) -> Measured:
         plan = Plan(folder=self._folder, rounds=self._rounds)
-        driver = Driver(plan, Environments(self._folder), self.ends_at)
+        driver = Driver(plan, Environments(self._folder), self.interruption, self.ends_at)
         driver.run(["memory"], systems, ["submit"])
         return driver.measured
 
@@ -224,11 +234,18 @@ def test_nothing_begins_when_the_time_is_over(bench):
 
 
 @pytest.mark.slow
-def test_what_was_measured_before_a_ctrl_c_is_kept(bench):
-    bench.raised["b"] = KeyboardInterrupt()
+def test_what_was_measured_before_a_signal_is_kept(bench):
+    bench.interrupted_by = "b"
     measured = bench.run(system(OURS), system("a"), system("b"))
     assert (measured.stopped, measured.is_interrupted) == ("it was stopped", True)
     assert set(measured.values) == {("memory", "submit", OURS), ("memory", "submit", "a")}
+
+
+@pytest.mark.slow
+def test_nothing_is_measured_after_a_signal(bench):
+    bench.interruption()
+    assert bench.run(system(OURS)).is_interrupted
+    assert bench.order == []
 
 
 # ── the report ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -360,3 +377,32 @@ def test_onthedot_is_compared_with_its_bare_limit_without_any_peer(store, tmp_pa
     }
     assert [file.name for file in (tmp_path / "plots").iterdir()] == [f"peers-{store}.svg"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["plots", "told.json"], "its folders are gone"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="processes are looked up in /proc")
+def test_a_signal_ends_all_processes_and_what_was_measured_is_printed(tmp_path):
+    some = "store=sqlite,peer=bare,figure=drain1"
+    command = [
+        sys.executable, "-m", "bench.peers", "--only", some, "--size", "0.01", "--rounds", "100",
+        "--dir", str(tmp_path),
+    ]  # fmt: skip
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as driver:
+        assert driver.stderr is not None
+        assert driver.stderr.readline().startswith("sqlite, drain1, round 1: bare ")
+        driver.terminate()
+        driver.terminate()
+        told, errors = driver.communicate(timeout=60)
+    assert driver.returncode == 130
+    assert "throughput, 1 process, /s" in told
+    assert "not everything was measured: it was stopped" in errors
+    assert "Traceback" not in errors
+    assert list(tmp_path.iterdir()) == [], "its folders are gone"
+    assert not [line for line in command_lines() if str(tmp_path) in line]
+
+
+def command_lines() -> Iterator[str]:
+    """Yield those of all processes."""
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):  # it has ended since
+            yield file.read_text(errors="replace").replace("\0", " ")

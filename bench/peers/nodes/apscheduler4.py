@@ -80,6 +80,7 @@ class APScheduler4(Node):
 
     async def stop(self) -> None:
         await self._scheduler.stop()
+        await self._scheduler.wait_until_stopped()
 
     async def left(self) -> int:
         if self._scheduler is None:
