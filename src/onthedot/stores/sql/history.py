@@ -140,7 +140,8 @@ ORDER BY h.ended_at DESC, h.id DESC LIMIT $6""",
     shown,
 )
 
-# All transactions lock in one order, so that no two wait for each other. The second one finds the runs settled.
+# All transactions lock in one order, so that no two wait for each other. If two want the same runs, the later one finds
+# them settled.
 LOCK_DEAD = sql("""
 SELECT id FROM history WHERE id {in1} AND state = 'dead' AND settled IS NULL ORDER BY id [[FOR UPDATE]]
 """)
