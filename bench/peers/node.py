@@ -229,6 +229,7 @@ def _take_output() -> TextIO:
     """Keep the standard output for answers: prints of the system go to the standard error."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # what a system prints is there at once
     return answers
 
 
