@@ -1,10 +1,12 @@
 """The PostgreSQL store, for more than one machine: everything in one schema of a database.
 
-    connections from a URL to a connection transaction one transaction; history by month schema, migrations/    the
-    tables                     retries      transactions again after a conflict database               reads and writes
-    errors       the server's errors in our words fast_finish            ends plain runs in one         wakeup
-    hints between processes exactly_once           effects and completion in one commit caller_transaction     runs that
-    are submitted in a transaction of the caller's own
+    connections            from a URL to a connection     transaction  one transaction; history by month
+    schema, migrations/    the tables                     retries      transactions again after a conflict
+    database               reads and writes               errors       the server's errors in our words
+    fast_finish            ends plain runs in one         wakeup       hints between processes
+    fast_submit            stores new runs in one statement
+    exactly_once           effects and completion in one commit
+    caller_transaction     runs that are submitted in a transaction of the caller's own
 
 What the store does is in `stores/sql/`.
 

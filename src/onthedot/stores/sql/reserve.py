@@ -2,7 +2,7 @@
 
     reserve   node check → lines → what is due, what comes within the horizon → leases → write → when to ask again
     recover   the leases of a worker that lost an answer
-    release releases reserved runs
+    release   gives reserved runs back
 
 A line is a route and a level. Its runs are read in the order of an index. PostgreSQL locks the runs that it reads, and
 skips locked runs and jobs, so workers do not wait for each other. SQLite reads a line only until enough runs are taken.

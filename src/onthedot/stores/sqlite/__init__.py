@@ -1,8 +1,8 @@
 """The SQLite store, the embedded default: one durable file, for several processes on one machine.
 
-    schema, migrations/ the tables connection waits for the lock; translates errors database               the two
-    threads on the file   writer_thread  one of them, with group commit fast_finish            ends plain runs quickly
-    wakeup         hints between processes
+    schema, migrations/    the tables                    connection     waits for the lock; translates errors
+    database               the two threads on the file   writer_thread  one of them, with group commit
+    fast_finish            ends plain runs quickly       wakeup         hints between processes
 
 The store's operations are in `stores/sql/`.
 
