@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import onthedot as otd
+from onthedot.model.errors import RevisionConflict
 from onthedot.operations.open_verbs import OpenVerbs, opened
 from onthedot.stores.protocol import Store
 
@@ -79,6 +80,25 @@ async def test_an_edit_of_one_job_leaves_the_others_alone(verbs: OpenVerbs):
     await other.put(otd.Job(name="work", task=WORK.task, labels=WORK.labels, owner="ops"))
     runs = await asyncio.gather(*(verbs.submit("work") for _ in range(3)), verbs.submit("picky", {"word": "a"}))
     assert len({run.id for run in runs}) == 4
+
+
+async def test_a_write_that_stored_some_runs_and_failed_duplicates_none(
+    verbs: OpenVerbs, monkeypatch: pytest.MonkeyPatch
+):
+    """Redis stores 100 runs at a time, and a job may be edited in between."""
+    submit = verbs.there.store.submit
+
+    async def store_and_fail(runs, **named):
+        ids = await submit(runs, **named)
+        if len(runs) > 1:
+            raise RevisionConflict("edited meanwhile")
+        return ids
+
+    monkeypatch.setattr(verbs.there.store, "submit", store_and_fail)
+    before = len(await verbs.list_runs("work"))
+    runs = await asyncio.gather(*(verbs.submit("work") for _ in range(5)))
+    assert len({run.id for run in runs}) == 5
+    assert len(await verbs.list_runs("work")) == before + 5
 
 
 async def test_a_caller_that_is_cancelled_leaves_the_others_alone(verbs: OpenVerbs):

@@ -22,7 +22,6 @@ from onthedot.clock import Micros
 from onthedot.model.errors import (
     ArgumentsError,
     DefinitionError,
-    KeyConflict,
     OnTheDotError,
     RevisionConflict,
     StateError,
@@ -133,16 +132,18 @@ async def submit_together(
 ) -> list[SubmittedRun | Exception]:
     """Store runs of several callers with one write. Each caller gets the answer that `submit` would give."""
     requests = [request for request, _ in asked]
+    draws = [Draw.new(session, timing) for _, timing in asked]
     jobs = known_jobs(session, requests)
     if jobs is not None:
-        with suppress(RevisionConflict, UnknownJob, KeyConflict):  # nothing was stored
-            return [*await _store(session, requests, [Draw.new(session, timing) for _, timing in asked], jobs)]
-    return [await _alone(session, request, timing) for request, timing in asked]
+        with suppress(RevisionConflict, UnknownJob):  # a store that makes several writes may have stored some
+            return [*await _store(session, requests, draws, jobs)]
+    return [await _alone(session, request, draw) for request, draw in zip(requests, draws, strict=True)]
 
 
-async def _alone(session: Session, request: RunRequest, timing: Timing) -> SubmittedRun | Exception:
+async def _alone(session: Session, request: RunRequest, draw: Draw) -> SubmittedRun | Exception:
+    """Store one run. It has the draw of the first try, so it is not stored twice."""
     try:
-        [made] = await submit(session, [request], timing)
+        [made] = await write_checked(session, [request], None, partial(_store, session, [request], [draw]))
     except OnTheDotError as error:
         return error
     return made

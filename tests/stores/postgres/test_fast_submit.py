@@ -94,3 +94,11 @@ async def test_strange_arguments_are_stored_as_they_are(store: PostgresStore):
     await store.submit(runs)
     leases = await bench.take(await bench.node(), seats=9)
     assert [lease.args for lease in leases] == args
+
+
+async def test_each_run_of_a_job_has_its_revision_compared(store: PostgresStore, moves: list[int]):
+    record = await Workbench(store).define()
+    [other, good] = new(record, "a", "b")
+    with pytest.raises(RevisionConflict):
+        await store.submit([replace(other, revision=record.revision + 1), good])
+    assert (moves, await store.queries.list_runs()) == ([2], [])

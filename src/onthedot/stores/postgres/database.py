@@ -35,7 +35,7 @@ from onthedot.stores.postgres.connections import (
 )
 from onthedot.stores.postgres.errors import TROUBLE, is_broken, is_missing_partition, is_overrun, translate
 from onthedot.stores.postgres.fast_finish import FINISH
-from onthedot.stores.postgres.fast_submit import MOST, SUBMIT
+from onthedot.stores.postgres.fast_submit import SUBMIT
 from onthedot.stores.postgres.retries import may_retry, with_retries
 from onthedot.stores.postgres.schema import check_current, prepare
 from onthedot.stores.postgres.transaction import READ_CLOCK, Transaction, drop_empty, month_of
@@ -192,7 +192,7 @@ class PostgresDatabase:
         return frozenset(lease_id for (lease_id,) in rows)
 
     async def submit_new(self, runs: Sequence[NewRun], now: Micros | None) -> list[int] | None:
-        if not 0 < len(runs) <= MOST:
+        if not fast_submit.fits(runs):
             return None
         hint = Hint("runs", min(run.due_at for run in runs))
         rows = await self.at_once(SUBMIT, *fast_submit.columns(runs, now), hint=hint)

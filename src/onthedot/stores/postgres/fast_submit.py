@@ -40,6 +40,12 @@ RETURNING id, trigger
 """)  # noqa: S608 - constants of this file
 
 
+def fits(runs: Sequence[NewRun]) -> bool:
+    """Return whether the statement can store these runs: it compares one revision for each job."""
+    revisions = {(run.job_id, run.revision) for run in runs}
+    return 0 < len(runs) <= MOST and len({job_id for job_id, _ in revisions}) == len(revisions)
+
+
 def columns(runs: Sequence[NewRun], now: Micros | None) -> list[object]:
     """Return the values of `SUBMIT`."""
     jobs = {run.job_id: run.revision for run in runs}
