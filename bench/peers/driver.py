@@ -52,30 +52,10 @@ class Measured:
     """onthedot itself lost or doubled a run, or did not finish."""
 
 
-class Postgres:
+class Databases:
     """Databases of one server."""
 
-    def __init__(self, running: server.Server) -> None:
-        self._server = running
-
-    def create(self) -> str:
-        return self._server.create()
-
-    def drop(self, url: str) -> None:
-        self._server.drop(url)
-
-    def settle(self, url: str) -> None:
-        with psycopg.connect(url, autocommit=True) as db:
-            db.execute("ANALYZE")
-
-    def cpu_seconds(self) -> float:
-        return self._server.cpu_seconds()
-
-
-class Redis:
-    """Databases of one server."""
-
-    def __init__(self, running: valkey.Server) -> None:
+    def __init__(self, running: server.Server | valkey.Server) -> None:
         self._server = running
 
     def create(self) -> str:
@@ -91,6 +71,14 @@ class Redis:
         return self._server.cpu_seconds()
 
 
+class Postgres(Databases):
+    """PostgreSQL analyses tables at any time, so it does that before the measurement."""
+
+    def settle(self, url: str) -> None:
+        with psycopg.connect(url, autocommit=True) as db:
+            db.execute("ANALYZE")
+
+
 @contextmanager
 def place_of(store: str, folder: Path) -> Iterator[Place]:
     """Give the place where stores of this kind are made; with its server, if it needs one."""
@@ -99,7 +87,7 @@ def place_of(store: str, folder: Path) -> Iterator[Place]:
             yield Postgres(postgres)
     elif store == "redis":
         with valkey.running() as redis:
-            yield Redis(redis)
+            yield Databases(redis)
     else:
         yield Files(folder, memory=store == "memory")
 

@@ -7,6 +7,7 @@ from onthedot.clock import MILLISECOND, SECOND
 from onthedot.model.events import AttemptStarted
 from onthedot.model.run import NewRun
 from onthedot.node.reserver import MOST_EMPTY
+from onthedot.stores.values import ReserveRequest
 from onthedot.testing import Harness, run_virtual
 from tests.node.one_node import START, program, states, submit
 
@@ -60,22 +61,28 @@ def test_a_submit_starts_at_once_without_waiting_for_a_poll():
     run_virtual(scenario())
 
 
+def watch_asks(harness: Harness, asks: list[ReserveRequest], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Note each look for work. Call it before the first one."""
+    reserve = harness.store.reserve
+
+    async def watched(ask, **named):
+        asks.append(ask)
+        return await reserve(ask, **named)
+
+    monkeypatch.setattr(harness.store, "reserve", watched)
+
+
 @pytest.mark.parametrize(("rate", "is_quick"), [(None, True), (otd.Rate(1_000, "1s", burst=1_000), False)])
 def test_a_node_asks_beyond_its_seats_only_for_runs_without_gates(monkeypatch, rate, is_quick):
     """The store reads and locks as many runs as the node asks for. Runs with gates are never taken beyond the seats."""
-    sched, asks = otd.Scheduler("memory:"), []
+    sched = otd.Scheduler("memory:")
+    asks: list[ReserveRequest] = []
     sched.job(name="work", rate=rate)(lambda: None)
 
     async def scenario():
         harness = Harness(START)
         await harness.start(sched)
-        reserve = harness.store.reserve
-
-        async def watched(ask, **named):
-            asks.append(ask)
-            return await reserve(ask, **named)
-
-        monkeypatch.setattr(harness.store, "reserve", watched)
+        watch_asks(harness, asks, monkeypatch)
         await submit(harness, 0.0)
         await harness.advance("1s")
         await submit(harness, 0.0)
@@ -89,18 +96,12 @@ def test_a_node_asks_beyond_its_seats_only_for_runs_without_gates(monkeypatch, r
 def test_many_runs_for_others_cost_few_looks_and_ones_own_run_starts_soon(monkeypatch):
     sched, started = program(otd.Settings(queues=("default",)))
     sched.command("elsewhere", ["true"], queue="mail")
-    asks = []
+    asks: list[ReserveRequest] = []
 
     async def scenario():
         harness = Harness(START)
         await harness.start(sched)
-        reserve = harness.store.reserve
-
-        async def watched(ask, **named):
-            asks.append(ask)
-            return await reserve(ask, **named)
-
-        monkeypatch.setattr(harness.store, "reserve", watched)
+        watch_asks(harness, asks, monkeypatch)
         await harness.advance("1s")
         asks.clear()
         record = await harness.store.queries.get_job("elsewhere")

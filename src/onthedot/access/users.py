@@ -342,7 +342,7 @@ async def list_sessions(
 ) -> list[OpenSession]:
     """The open sessions that `by` may end, after this id, in the order of their ids.
 
-    These are all sessions of its own user. With `keys:manage`, `by` may also end sessions if it has all their rights
+    These are all sessions of the caller's user. With `keys:manage`, `by` may end others if it has all their rights
     itself."""
     now = await store.tell_time() if now is None else now
     seen = _Seen(store, by, now)

@@ -85,7 +85,7 @@ class Api:
             return f"{serving.url} (without keys: everybody on this machine has access)"
         if not self._given.link:
             return f"{serving.url} ({self._make_key} makes a key)"
-        if not self._given.terminal:  # otherwise anybody who reads the log could sign in
+        if not self._given.terminal:  # otherwise every reader of the log could sign in
             link = self._make_link.replace("URL", serving.url, 1)
             return f"{serving.url} ({link} makes a link to sign in with)"
 
